@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -75,86 +76,107 @@ struct Destination {
   std::int64_t batch, head, row, block;
 };
 
-// Writes the elements and scales of one operand copy. `tensor_scale` is for ScaleScope::kTensor.
-void write_copy(const Rows& rows, const Recipe& recipe, Format format, ScaleScope scope, float tensor_scale,
-                const TensorView& data, const TensorView& scale, const Destination& to) {
-  const auto row_bytes = [&](std::int64_t i) { return bytes_at(data, offset_of(data, to.batch, to.head, to.row + i)); };
-  switch (scope) {
-    case ScaleScope::kNone:
-      break;
-    case ScaleScope::kTensor:
-      for (std::int64_t i = 0; i < rows.n; ++i) {
-        for (std::int64_t c = 0; c < rows.d; ++c) {
-          const float x = rows.row(i)[static_cast<std::size_t>(c)] / tensor_scale;
-          row_bytes(i)[c] = is_finite(tensor_scale) ? encode_e4m3(x) : std::uint8_t{0};
-        }
-      }
-      break;
-    case ScaleScope::kRow32:
-      for (std::int64_t i = 0; i < rows.n; ++i) {
-        for (std::int64_t c = 0; c < rows.d; c += kMxBlock) {
-          const auto group = rows.row(i).subspan(static_cast<std::size_t>(c),
-                                                 static_cast<std::size_t>(std::min(kMxBlock, rows.d - c)));
-          Amax amax;
-          amax.add(group);
-          const std::uint8_t byte = power_of_two_scale<E4M3>(amax.value(), recipe.mx_rounding);
-          *bytes_at(scale, offset_of(scale, to.batch, to.head, to.row + i, c / kMxBlock)) = byte;
-          for (std::size_t g = 0; g < group.size(); ++g) {
-            row_bytes(i)[c + static_cast<std::int64_t>(g)] = element_e4m3(group[g], byte);
-          }
-        }
-      }
-      break;
-    case ScaleScope::kColumn32:
-      for (std::int64_t i0 = 0; i0 < rows.n; i0 += kBlockTokens) {
-        const std::int64_t i1 = std::min(i0 + kBlockTokens, rows.n);
-        for (std::int64_t c = 0; c < rows.d; ++c) {
-          Amax amax;
-          for (std::int64_t i = i0; i < i1; ++i) {
-            amax.add(rows.row(i)[static_cast<std::size_t>(c)]);
-          }
-          const std::uint8_t byte = power_of_two_scale<E4M3>(amax.value(), recipe.mx_rounding);
-          *bytes_at(scale, offset_of(scale, to.batch, to.head, to.block + i0 / kBlockTokens, c)) = byte;
-          for (std::int64_t i = i0; i < i1; ++i) {
-            row_bytes(i)[c] = element_e4m3(rows.row(i)[static_cast<std::size_t>(c)], byte);
-          }
-        }
-      }
-      break;
-    case ScaleScope::kToken:
-    case ScaleScope::kBlock: {
-      const bool per_token = scope == ScaleScope::kToken;
-      const std::int64_t unit = per_token ? 1 : kBlockTokens;
-      for (std::int64_t i0 = 0; i0 < rows.n; i0 += unit) {
-        const std::int64_t i1 = std::min(i0 + unit, rows.n);
-        Amax amax;
-        for (std::int64_t i = i0; i < i1; ++i) {
-          amax.add(rows.row(i));
-        }
-        const std::int64_t scale_at =
-            offset_of(scale, to.batch, to.head, per_token ? to.row + i0 : to.block + i0 / kBlockTokens);
-        if (format == Format::kInt8) {
-          const float s = linear_scale(amax.value(), 127.0F);
-          store_bits(scale.data, scale_at, s);
-          for (std::int64_t i = i0; i < i1; ++i) {
-            for (std::int64_t c = 0; c < rows.d; ++c) {
-              const float x = rows.row(i)[static_cast<std::size_t>(c)];
-              row_bytes(i)[c] = is_finite(s) ? static_cast<std::uint8_t>(encode_int8(x, s)) : std::uint8_t{0};
-            }
-          }
-        } else {
-          const std::uint8_t byte =
-              power_of_two_scale<E4M3>(amax.value(), ScaleRounding::kUp, kFoldMinExponent, kFoldMaxExponent);
-          *bytes_at(scale, scale_at) = byte;
-          for (std::int64_t i = i0; i < i1; ++i) {
-            for (std::int64_t c = 0; c < rows.d; ++c) {
-              row_bytes(i)[c] = element_e4m3(rows.row(i)[static_cast<std::size_t>(c)], byte);
-            }
-          }
-        }
-      }
-      break;
+// One copy of an operand that is to be written: its source rows, its scales' scope, and the tensors.
+struct Copy {
+  const Rows& rows;
+  Format format;
+  ScaleScope scope;
+  ScaleRounding rounding;
+  const TensorView& data;
+  const TensorView& scale;
+  Destination to;
+
+  [[nodiscard]] std::uint8_t* row_bytes(std::int64_t i) const {
+    return bytes_at(data, offset_of(data, to.batch, to.head, to.row + i));
+  }
+};
+
+void write_tensor_scaled(const Copy& copy, float tensor_scale) {
+  for (std::int64_t i = 0; i < copy.rows.n; ++i) {
+    const auto row = copy.rows.row(i);
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      copy.row_bytes(i)[c] = is_finite(tensor_scale) ? encode_e4m3(row[c] / tensor_scale) : std::uint8_t{0};
     }
+  }
+}
+
+void write_row32(const Copy& copy) {
+  for (std::int64_t i = 0; i < copy.rows.n; ++i) {
+    for (std::int64_t c = 0; c < copy.rows.d; c += kMxBlock) {
+      const auto group = copy.rows.row(i).subspan(static_cast<std::size_t>(c),
+                                                  static_cast<std::size_t>(std::min(kMxBlock, copy.rows.d - c)));
+      Amax amax;
+      amax.add(group);
+      const std::uint8_t byte = power_of_two_scale<E4M3>(amax.value(), copy.rounding);
+      *bytes_at(copy.scale, offset_of(copy.scale, copy.to.batch, copy.to.head, copy.to.row + i, c / kMxBlock)) = byte;
+      std::ranges::transform(group, copy.row_bytes(i) + c, [byte](float x) { return element_e4m3(x, byte); });
+    }
+  }
+}
+
+void write_column32(const Copy& copy) {
+  for (std::int64_t i0 = 0; i0 < copy.rows.n; i0 += kBlockTokens) {
+    const std::int64_t i1 = std::min(i0 + kBlockTokens, copy.rows.n);
+    for (std::int64_t c = 0; c < copy.rows.d; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      Amax amax;
+      for (std::int64_t i = i0; i < i1; ++i) {
+        amax.add(copy.rows.row(i)[at]);
+      }
+      const std::uint8_t byte = power_of_two_scale<E4M3>(amax.value(), copy.rounding);
+      *bytes_at(copy.scale, offset_of(copy.scale, copy.to.batch, copy.to.head, copy.to.block + i0 / kBlockTokens, c)) =
+          byte;
+      for (std::int64_t i = i0; i < i1; ++i) {
+        copy.row_bytes(i)[c] = element_e4m3(copy.rows.row(i)[at], byte);
+      }
+    }
+  }
+}
+
+// One scale for every token, or for every block of tokens.
+void write_token_scaled(const Copy& copy) {
+  const bool per_token = copy.scope == ScaleScope::kToken;
+  const std::int64_t unit = per_token ? 1 : kBlockTokens;
+  for (std::int64_t i0 = 0; i0 < copy.rows.n; i0 += unit) {
+    const std::int64_t i1 = std::min(i0 + unit, copy.rows.n);
+    Amax amax;
+    for (std::int64_t i = i0; i < i1; ++i) {
+      amax.add(copy.rows.row(i));
+    }
+    const std::int64_t scale_at = offset_of(copy.scale, copy.to.batch, copy.to.head,
+                                            per_token ? copy.to.row + i0 : copy.to.block + i0 / kBlockTokens);
+    if (copy.format == Format::kInt8) {
+      const float s = linear_scale(amax.value(), 127.0F);
+      store_bits(copy.scale.data, scale_at, s);
+      for (std::int64_t i = i0; i < i1; ++i) {
+        std::ranges::transform(copy.rows.row(i), copy.row_bytes(i), [s](float x) {
+          return is_finite(s) ? static_cast<std::uint8_t>(encode_int8(x, s)) : std::uint8_t{0};
+        });
+      }
+    } else {
+      const std::uint8_t byte =
+          power_of_two_scale<E4M3>(amax.value(), ScaleRounding::kUp, kFoldMinExponent, kFoldMaxExponent);
+      *bytes_at(copy.scale, scale_at) = byte;
+      for (std::int64_t i = i0; i < i1; ++i) {
+        std::ranges::transform(copy.rows.row(i), copy.row_bytes(i), [byte](float x) { return element_e4m3(x, byte); });
+      }
+    }
+  }
+}
+
+void write_copy(const Copy& copy, float tensor_scale) {
+  switch (copy.scope) {
+    case ScaleScope::kNone:
+      return;
+    case ScaleScope::kTensor:
+      return write_tensor_scaled(copy, tensor_scale);
+    case ScaleScope::kRow32:
+      return write_row32(copy);
+    case ScaleScope::kColumn32:
+      return write_column32(copy);
+    case ScaleScope::kToken:
+    case ScaleScope::kBlock:
+      return write_token_scaled(copy);
   }
 }
 
@@ -224,8 +246,9 @@ void quantize_side(const AttentionProblem& problem, const Recipe& recipe, const 
       copy_as_given(rows, side.source, begin, side.data, to);
       return;
     }
-    write_copy(rows, recipe, side.format, side.scope, tensor_scale, side.data, side.scale, to);
-    write_copy(rows, recipe, side.format, side.shared_scope, tensor_scale, side.shared_data, side.shared_scale, to);
+    write_copy({rows, side.format, side.scope, recipe.mx_rounding, side.data, side.scale, to}, tensor_scale);
+    write_copy({rows, side.format, side.shared_scope, recipe.mx_rounding, side.shared_data, side.shared_scale, to},
+               tensor_scale);
   });
 }
 
