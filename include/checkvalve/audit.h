@@ -34,11 +34,11 @@ struct AuditOptions {
   // even if no finite value can leak.
   bool non_finite = true;
   // Rows t at which other tokens are perturbed; empty: offsets inside, at and across 32- and 128-token boundaries.
-  std::vector<std::int64_t> cuts;
+  std::vector<std::int64_t> cuts{};
   std::int64_t influence_bins = 32;  // the influence matrix has at most that many bins a side; 0: none
   std::uint64_t seed = 0;            // of generated d_out
   // Called with the share of the work that is done, 0..1; may be empty.
-  std::function<void(double)> progress;
+  std::function<void(double)> progress{};
 };
 
 // What was done to the other tokens.
@@ -106,6 +106,7 @@ struct AuditReport {
   std::string negative_control;  // what the control was and how it was caught, or why not
 
   [[nodiscard]] bool ok() const { return verdict == Verdict::kClean; }
+  // Several lines: verdict and counts, the first leak of each (property, tensor, operand), the negative control.
   [[nodiscard]] std::string to_string() const;
 };
 
