@@ -37,7 +37,8 @@ std::set<std::string> folders_in_tree() {
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
       const std::string name = entry.path().filename().string();
       const std::string folder = fs::relative(entry.path().parent_path(), kRoot).generic_string();
-      const bool generated = folder.find("__pycache__") != std::string::npos || folder.find(".egg") != std::string::npos;
+      const bool generated =
+          folder.find("__pycache__") != std::string::npos || folder.find(".egg") != std::string::npos;
       if (entry.is_regular_file() && name != "CMakeLists.txt" && !generated) {
         folders.insert(folder);
       }
