@@ -25,19 +25,19 @@ if command -v dpkg-query >/dev/null; then
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
   if [ "${#missing[@]}" -gt 0 ]; then
-    install="apt-get install -y --no-install-recommends ${missing[*]}"
+    install=(apt-get install -y --no-install-recommends "${missing[@]}")
     if [ "$(id -u)" = 0 ]; then
       as_root=()
     elif sudo -n true 2>/dev/null; then
       as_root=(sudo)
     else
       echo "setup.sh: these packages are missing and need root. Run once, then repeat the command:" >&2
-      echo "    sudo apt-get update && sudo $install" >&2
+      echo "    sudo apt-get update && sudo ${install[*]}" >&2
       exit 1
     fi
     echo "setup: installing ${missing[*]}"
     "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >/dev/null
   fi
 else
   echo "setup: not a Debian system; install by your own means: ${wanted[*]}"

@@ -161,6 +161,7 @@ std::string parse_backend(std::string_view option, std::string_view text) {
   }
   const std::vector<BackendVerdict> backends = list_backends();
   std::vector<std::string_view> names;
+  names.reserve(backends.size());
   for (const BackendVerdict& backend : backends) {
     names.emplace_back(backend.name);
   }

@@ -101,6 +101,7 @@ void write_results(const std::string& path, const std::vector<const Result*>& re
     return;
   }
   std::vector<io::NamedTensor> tensors;
+  tensors.reserve(results.size());
   for (const Result* result : results) {
     tensors.push_back({.name = result->name, .tensor = result->stored});
   }

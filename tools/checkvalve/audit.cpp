@@ -61,6 +61,7 @@ int run(const AuditCommandOptions& options, const std::string& command_line) {
   }
 
   std::vector<DataAudit> sets;
+  sets.reserve(data.size());
   for (const Qkv& qkv : data) {
     sets.push_back(run_audits(qkv, qkv, chosen, call, audit_options));
   }

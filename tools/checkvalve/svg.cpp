@@ -140,7 +140,7 @@ std::string annotated_map() {
       "<rect width=\"16\" height=\"16\" fill=\"{}\"/>{}</g>"
       "<g class=\"words\"><text x=\"28\" y=\"18\">token that was changed &#8594;</text>"
       "<text transform=\"translate(18 28) rotate(90)\">output row &#8594;</text>"
-      "<path class=\"rule\" d=\"M190 60H236M117 64L112 64M96 180H236M105 117H236\"/>"
+      "<path class=\"rule\" d=\"M190 60H236M96 180H236M105 117H236\"/>"
       "<text x=\"242\" y=\"64\">dark: no influence</text>"
       "<text x=\"242\" y=\"121\" class=\"loud\">red: a later token changed</text>"
       "<text x=\"242\" y=\"137\" class=\"loud\">this row. That is a leak.</text>"
