@@ -16,7 +16,7 @@ mutations=(
   "span rule: the span cut by a window reads the shared copy|src/numerics/span_rule.h|s|return first_span .. own .. cut;|return first_span \|\| own;|guarantees_test|*Safe.G1WithWindow/reference_*_token"
   "causal mask: one key too many|src/numerics/span_rule.h|s|range.end = position + 1;|range.end = position + 2;|guarantees_test|*Safe.G1Causal/reference_bf16"
   "alignment: top-left instead of bottom-right|src/backends/reference/row.cpp|s|row + seq.s_kv - seq.s_q|row|conformance_test|Cases.C23C24C33Alignment"
-  "delta: from another dO than dP|src/backends/reference/backward.cpp|s|d_out.for_dp.row(i)\[c\] \* load_element|d_out.for_dv.row(i)[c] * load_element|conformance_test|*DeltaFromOutput/reference_mxfp8_token"
+  "delta: from another dO than dP|src/backends/reference/backward.cpp|s|d_out.for_dp.row(i)\[c\] \* load_element|d_out.for_dv.row(i)[c] * load_element|conformance_test|*DeltaFromOutput/reference_int8_token"
   "delta: left out|src/backends/reference/backward.cpp|s|(ds\[j\] - delta)|(ds[j] - 0.0 * delta)|conformance_test|*MatchesTheDecodedOracle/reference_bf16"
   "delta: rows without dO still contribute|src/backends/reference/backward.cpp|s|place.visible.end = place.visible.begin;|;|guarantees_test|*Safe.G2GradientCausal/reference_int8_token"
   "containment: NaN ignored in amax|src/numerics/quantize.cpp|s|is_finite(x) ? std::fabs(x) : std::numeric_limits<float>::infinity()|is_finite(x) ? std::fabs(x) : 0.0F|guarantees_test|*Safe.NonFiniteContainment/reference_mxfp8_token"

@@ -174,6 +174,10 @@ TEST_P(Conformance, DeltaFromOutput) {
     for (std::int64_t j = 0; j < 200; ++j) {
       largest_k = std::max(largest_k, row_norm(in.k, j, 0));
     }
+    // Row 0 sees one key: P = 1 in every format, so out is exactly what dP is taken from, and dS = dP - delta is 0.
+    for (std::int64_t h = 0; h < 2; ++h) {
+      ASSERT_LE(row_norm(b.dq, 0, h), kSlack * want.dq.magnitude[static_cast<std::size_t>(h)]) << "head " << h;
+    }
     for (std::int64_t i = 0; i < 200; ++i) {
       for (std::int64_t h = 0; h < 2; ++h) {
         double change = 0.0;
